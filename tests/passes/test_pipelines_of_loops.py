@@ -436,3 +436,38 @@ def test_stacks_that_are_read_as_a_whole_once_updated_stay_whole(body: str) -> N
 def test_a_loop_without_products_may_be_all_of_one_stage() -> None:
     text = UPDATING.format(grid="1", body=f"%made = stablehlo.tanh %h : {H}")
     assert "stablehlo.while" in pipeline(text, "stages=1 microbatches=2")
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")  # of idle stages
+@pytest.mark.parametrize("trips", [(4, 0), (0, 4)])
+@needs("jax")
+def test_a_loop_of_no_trips_has_no_parts(trips: tuple[int, int]) -> None:
+    """The loops read rows of one stack, so the second one is divided where the first one is."""
+
+    def loop(result: str, init: str, count: int) -> str:
+        return f"""
+  {result}:2 = stablehlo.while(%i = %c, %h = {init}) : tensor<i32>, {H}
+  cond {{
+    %n = stablehlo.constant dense<{count}> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %sum = stablehlo.tanh %h : {H}
+    {PRODUCT}
+    %next = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %next, %made : tensor<i32>, {H}
+  }}"""
+
+    text = f"""
+shard.grid @grid(shape = 2)
+func.func public @main(%x: {H}, %w: tensor<4x4x4xf32>) -> {H} {{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  {loop("%first", "%x", trips[0])}
+  {loop("%second", "%first#1", trips[1])}
+  return %second#1 : {H}
+}}"""
+    made = pipeline(text, "stages=2 microbatches=2")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"

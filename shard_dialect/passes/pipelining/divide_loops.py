@@ -424,7 +424,7 @@ def _by_flops(
     done = [0.0, *accumulate(work)]
     bounds = [done[-1] * part / parts for part in range(1, parts)]
     # A loop stays whole that comes after the backward pass has begun, or after what is counted.
-    found = {op: [0, loop.counter.trips] for op, loop in own.items()}
+    found = {op: sorted({0, loop.counter.trips}) for op, loop in own.items()}
     for number, op in enumerate(ops):
         if op not in own:
             continue
@@ -484,7 +484,7 @@ def _as_divided(loop: _Loop, other: _Loop, cuts: Sequence[int]) -> list[int]:
     # A trip that needs rows of two parts is in neither, so it becomes a part of its own.
     of_trip = list(map(part, range(loop.counter.trips)))
     changes = [at for at, (a, b) in enumerate(pairwise(of_trip), 1) if a != b]
-    return [0, *changes, loop.counter.trips]
+    return sorted({0, *changes, loop.counter.trips})  # a loop of no trips has no parts
 
 
 def _divide(loop: _Loop, cuts: Sequence[int]) -> None:
