@@ -221,6 +221,17 @@ def write_cluster(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operat
     return create("mesh.cluster", [], [], attributes | part_attributes(grid, replaced))
 
 
+def write_sub_cluster(part: SubCluster) -> None:
+    """Create the `mesh.sub_cluster` of a part of a grid, at the insertion point and location."""
+    attributes = {
+        "sym_name": ir.StringAttr.get(part.name),
+        "cluster": ir.FlatSymbolRefAttr.get(part.of),
+        "offsets": i64_array(part.offsets),
+        "sizes": i64_array(part.sizes),
+    }
+    create("mesh.sub_cluster", [], [], attributes)
+
+
 def erase_cluster(module: ir.Operation, name: str) -> None:
     """Erase the declaration `mesh.cluster` of a grid that nothing uses."""
     for op in list(body(module).operations):

@@ -197,6 +197,8 @@ class Round:
                 )
                 for begin, end, message in at
             }
+            # No device sends twice, so `others` messages at most are alike, one at each position
+            # along the axes left out: `len(at)` says whether none is missing.
             others = prod(grid.sizes_along([each for each in range(grid.rank) if each not in kept]))
             if all(begin[axis] == end[axis] for begin, end, _ in at) and (
                 len(alike) * others == len(at)

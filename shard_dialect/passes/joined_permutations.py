@@ -70,13 +70,14 @@ def join_permutations(function: ir.Operation, shardings: Shardings) -> None:
         sizes = shardings.grid(grid).sizes_along(axes)
         with ir.InsertionPoint.after(last), ir.Location.fused([first.location, last.location]):
             if isinstance(then, Permute):
-                waiting.remove(last)
                 joined = Permute(axes, _sent((step, then), axes, sizes))
                 value = write_local(joined, grid, last.operands[0], last.results[0].type)
-                waiting.insert(0, value.owner.operation)
+                # One that came of an earlier join has been looked at: it waits no more, then.
+                waiting = [value.owner.operation, *(each for each in waiting if each != last)]
                 replace_op(last, value)
             elif not _reorder(last.results[0], then.joined_dim, _sent((step,), axes, sizes)):
                 continue
+        # The ops in between compute on the shards as they are before the permutation.
         replace_op(first, first.operands[0])
 
 
@@ -119,6 +120,7 @@ class _Path:
         """Whether the collective can do the permutation's work."""
         if isinstance(step, Permute):
             return self._sends_all or is_next
+        # If it were among others, too, shards of another group would come in: not those it joins.
         is_ordered = isinstance(step, _ORDERED) and {*self.step.axes} <= {*step.axes}
         return self._sends_all and is_ordered
 

@@ -122,6 +122,29 @@ def test_results_are_the_same(number: int, request: pytest.FixtureRequest) -> No
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=text)
 
 
+def test_what_was_joined_before_may_be_joined_again() -> None:
+    """The permutation that the first and the last become has been looked at before the second."""
+
+    def along(axis: int, to: list[int]) -> str:
+        attributes = f"{{cluster = @g, mesh_axis = [{axis}], permutation = {to}}}"
+        return f"{attributes} : ({LOCAL}) -> {LOCAL}"
+
+    module = sd.parse(
+        f"""
+shard.grid @g(shape = 2x3)
+func.func @main() -> ({LOCAL} {{mesh.result = {LOCAL}}}) attributes {{mesh.form = "local"}} {{
+  %c = stablehlo.constant dense<2.0> : {LOCAL}
+  %1 = "{NAME}"(%c) {along(0, [1, 0])}
+  %2 = "{NAME}"(%c) {along(1, [1, 2, 0])}
+  %3 = stablehlo.add %1, %2 : {LOCAL}
+  %4 = "{NAME}"(%3) {along(0, [1, 0])}
+  return %4 : {LOCAL}
+}}"""
+    )
+    sd.run_pipeline(module, "bundle-collectives")
+    assert permutations(module) == 1
+
+
 def test_many_are_joined() -> None:
     """Of drawn programs with permutations a third has fewer of them afterwards."""
     fewer = had = 0

@@ -373,3 +373,101 @@ func.func @main(%x: {H}, %w: {W}, %v: {W}) -> ({H}, {W}) {{
 }}"""
     made = pipeline(text, "stages=2 microbatches=2")
     assert "cluster = @stage1" in made
+
+
+STACK, ROW = "tensor<4x8x4xf32>", "tensor<1x8x4xf32>"
+UPDATING = f"""
+shard.grid @grid(shape = {{grid}})
+func.func public @main(%x: {H}, %w: tensor<4x4x4xf32>) -> {H} {{{{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %two = stablehlo.constant dense<2> : tensor<i32>
+  %n = stablehlo.constant dense<4> : tensor<i32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %ones = stablehlo.constant dense<1.0> : {STACK}
+  %0:3 = stablehlo.while(%i = %c, %h = %x, %s = %ones) : tensor<i32>, {H}, {STACK}
+  cond {{{{
+    %p = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }}}} do {{{{
+    %row = stablehlo.reshape %h : ({H}) -> {ROW}
+    %kept = stablehlo.dynamic_update_slice %s, %row, %i, %c, %c
+           : ({STACK}, {ROW}, tensor<i32>, tensor<i32>, tensor<i32>) -> {STACK}
+    {{body}}
+    %next = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %next, %made, %kept : tensor<i32>, {H}, {STACK}
+  }}}}
+  return %0#1 : {H}
+}}}}"""
+UPDATED = f"""
+    %updated = stablehlo.dynamic_update_slice {{stack}}, %row, %i, %c, %c
+           : ({STACK}, {ROW}, tensor<i32>, tensor<i32>, tensor<i32>) -> {STACK}
+    %sum = stablehlo.reduce(%updated init: %zero) applies stablehlo.add across dimensions = [0]
+           : ({STACK}, tensor<f32>) -> {H}"""
+PRODUCT = f"""
+    %1 = stablehlo.dynamic_slice %w, %i, %c, %c, sizes = [1, 4, 4]
+           : (tensor<4x4x4xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x4xf32>
+    %2 = stablehlo.reshape %1 : (tensor<1x4x4xf32>) -> {W}
+    %made = stablehlo.dot_general %sum, %2, contracting_dims = [1] x [0] : ({H}, {W}) -> {H}"""
+IN_A_BRANCH = f"""
+    %first = stablehlo.compare LT, %i, %two, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    %sum = "stablehlo.if"(%first) ({{{{
+{UPDATED.format(stack="%kept").replace("%sum", "%all")}
+      stablehlo.return %all : {H}
+    }}}}, {{{{
+      stablehlo.return %h : {H}
+    }}}}) : (tensor<i1>) -> {H}"""
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize(
+    "body",
+    [UPDATED.format(stack="%ones") + PRODUCT, IN_A_BRANCH.format() + PRODUCT],
+    ids=["a tensor from outside", "a carried one, in a branch"],
+)
+@needs("jax")
+def test_stacks_that_are_read_as_a_whole_once_updated_stay_whole(body: str) -> None:
+    text = UPDATING.format(grid="2", body=body)
+    made = pipeline(text, "stages=2 microbatches=2")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
+
+
+def test_a_loop_without_products_may_be_all_of_one_stage() -> None:
+    text = UPDATING.format(grid="1", body=f"%made = stablehlo.tanh %h : {H}")
+    assert "stablehlo.while" in pipeline(text, "stages=1 microbatches=2")
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")  # of idle stages
+@pytest.mark.parametrize("trips", [(4, 0), (0, 4)])
+@needs("jax")
+def test_a_loop_of_no_trips_has_no_parts(trips: tuple[int, int]) -> None:
+    """The loops read rows of one stack, so the second one is divided where the first one is."""
+
+    def loop(result: str, init: str, count: int) -> str:
+        return f"""
+  {result}:2 = stablehlo.while(%i = %c, %h = {init}) : tensor<i32>, {H}
+  cond {{
+    %n = stablehlo.constant dense<{count}> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %sum = stablehlo.tanh %h : {H}
+    {PRODUCT}
+    %next = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %next, %made : tensor<i32>, {H}
+  }}"""
+
+    text = f"""
+shard.grid @grid(shape = 2)
+func.func public @main(%x: {H}, %w: tensor<4x4x4xf32>) -> {H} {{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  {loop("%first", "%x", trips[0])}
+  {loop("%second", "%first#1", trips[1])}
+  return %second#1 : {H}
+}}"""
+    made = pipeline(text, "stages=2 microbatches=2")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"

@@ -83,14 +83,14 @@ def _literal(text: str) -> str:
 
 def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
     """The `main` of the file: it reads or draws inputs, runs the program, and writes results."""
-    _, first = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
     names = [each[-1] for each in argument_names(entry)]
-    count, second = _shards(w, module, entry, "res_attrs", RESULT, shardings)
-    torch = w.is_torch
-    call = f"{w.functions[name_of(entry)]}(*shards)"
+    _, arguments = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
+    count, results = _shards(w, module, entry, "res_attrs", RESULT, shardings)
     given, made = (_elements(entry, which) for which in ("inputs", "results"))
-    read, written = _read(w, given), _write(w, made)
-    lines = [
+    written = _write(w, made)
+    call = f"{w.functions[name_of(entry)]}(*shards)"
+    draws = "torch.Generator().manual_seed" if w.is_torch else "np.random.default_rng"
+    return [
         "def main():",
         '    parser = argparse.ArgumentParser(description="Run on all ranks.")',
         '    parser.add_argument("--inputs", help="a .npz file of the arguments, or arg0, ...")',
@@ -100,8 +100,8 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         *_listed("names", [f"        {_literal(each)}," for each in names]),
         "    # Of each argument, and each result: the grid, the axes that split each dimension,",
         "    # the shape, the shape of a shard, and the type; of results who has them.",
-        *_listed("arguments", first),
-        *_listed("results", second),
+        *_listed("arguments", arguments),
+        *_listed("results", results),
         *(_listed("stored", _stored(made)) if "stored" in written else []),
         "    if options.inputs:",
         "        with np.load(options.inputs) as file:",
@@ -112,33 +112,35 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         "            numbered = enumerate(names)",
         '            inputs = [file[n if n in file else f"arg{i}"] for i, n in numbered]',
         *_checked(given),
-        *read,
+        *_read(w, given),
         "    else:",
-        "        generator = "
-        + (
-            "torch.Generator().manual_seed(options.seed)"
-            if torch
-            else "np.random.default_rng(options.seed)"
-        ),
+        f"        generator = {draws}(options.seed)",
         "        inputs = [draw(each[2], each[4], generator) for each in arguments]",
         "    shards = [",
         "        take(whole, grid, split, local)",
         "        for whole, (grid, split, _, local, _) in zip(inputs, arguments, strict=True)",
         "    ]",
-        *{0: [f"    {call}", "    outputs = ()"], 1: [f"    outputs = ({call},)"]}.get(
-            count, [f"    outputs = {call}"]
-        ),
+        *([] if count else [f"    {call}"]),
+        f"    outputs = {('()', f'({call},)', call)[min(count, 2)]}",
+        *_last_waits(w),
+        *_gather_and_write(w, written),
+        "",
+        "",
+        'if __name__ == "__main__":',
+        "    main()",
     ]
-    lines += _last_waits(w)
-    if torch:
-        lines += [
-            "    outputs = [each.cpu() for each in outputs]",
-            "    everyone = [None] * dist.get_world_size() if rank == 0 else None",
-            "    dist.gather_object(outputs, everyone)",
-        ]
-    else:
-        lines += ["    everyone = MPI.COMM_WORLD.gather(outputs, root=0)"]
-    lines += [
+
+
+def _gather_and_write(w: Writer, written: str) -> list[str]:
+    """The end of `main`: rank 0 puts the results together, and writes each as `written`."""
+    torch_gathers = [
+        "    outputs = [each.cpu() for each in outputs]",
+        "    everyone = [None] * dist.get_world_size() if rank == 0 else None",
+        "    dist.gather_object(outputs, everyone)",
+    ]
+    mpi_gathers = ["    everyone = MPI.COMM_WORLD.gather(outputs, root=0)"]
+    return [
+        *(torch_gathers if w.is_torch else mpi_gathers),
         "    if rank == 0:",
         "        wholes = []",
         "        for i, (grid, split, shape, _, _, ranks) in enumerate(results):",
@@ -152,9 +154,8 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         "        else:",
         "            for each in wholes:",
         "                print(each)",
+        *(["    dist.destroy_process_group()"] if w.is_torch else []),
     ]
-    lines += ["    dist.destroy_process_group()"] if torch else []
-    return [*lines, "", "", 'if __name__ == "__main__":', "    main()"]
 
 
 def _elements(function: ir.Operation, which: str) -> list[str]:

@@ -41,8 +41,8 @@ from shard_dialect.planner import Prices
 
 Node = tuple[str, int]
 """A value: the name of its function, and its number there."""
-Axes = frozenset[Axis]
-_NONE: Axes = frozenset()
+AxisSet = frozenset[Axis]
+_NONE: AxisSet = frozenset()
 
 
 def carry_partial_sums(
@@ -72,16 +72,17 @@ class _Step:
     outputs: tuple[Node, ...]
     op: Op | None = None
     rule: ShardingRule | None = None
-    made: Axes = _NONE
+    made: AxisSet = _NONE
     result: Node | None = None
 
-    def carried(self, axes: Mapping[Node, Axes]) -> frozenset[int]:
+    def carried(self, axes: Mapping[Node, AxisSet]) -> frozenset[int]:
         """The numbers of the inputs that may be partial, if those are that have `axes`."""
         if self.rule is None or self.op is None:
             return frozenset(range(len(self.inputs)))
         inits = frozenset(self.rule.inits)
         partial = frozenset(n for n, each in enumerate(self.inputs) if axes.get(each)) - inits
         if not partial:
+            # `dot_general(...) + %acc`, as linalg writes it: %acc is as partial as the sum is.
             return inits if self.made else frozenset()
         found = carries(self.op.handle, self.rule, partial, "sum", narrow=False)
         return frozenset() if found is None else found | inits
@@ -164,7 +165,7 @@ class Program:
         inputs = tuple((name, value) for value in op.operands)
         yield _Step(inputs, ((name, op.results[0]),), op, rule, self._made(inputs, rule, grid))
 
-    def _made(self, inputs: Sequence[Node], rule: ShardingRule, grid: Grid) -> Axes:
+    def _made(self, inputs: Sequence[Node], rule: ShardingRule, grid: Grid) -> AxisSet:
         """The axes that split what the op sums over, by the target shardings of the operands."""
         if any(kind != "sum" for _, kind in rule.reductions):
             return _NONE
@@ -253,7 +254,7 @@ class Program:
         return replace(targets, of=of, signature=signature)
 
 
-def _along(sharding: Sharding, axes: Axes) -> Sharding:
+def _along(sharding: Sharding, axes: AxisSet) -> Sharding:
     return sharding.with_partial(sorted(axes, key=str)) if axes else sharding
 
 
@@ -264,7 +265,7 @@ class _Sums:
     program: Program
     steps: tuple[_Step, ...]
 
-    def worth_carrying(self) -> dict[Node, Axes]:
+    def worth_carrying(self) -> dict[Node, AxisSet]:
         """The axes along which values are to be partial, where fewer bytes move then."""
         axes = self._largest()
         parts = joined(
@@ -275,15 +276,18 @@ class _Sums:
         saved: dict[int, int] = Counter()
         for step in self.steps:
             carried, result = axes.get(step.outputs[0], _NONE), step.result
+            # Only here is a sum reduced once for many times: where a loop ends that carries it.
             if result is not None and not carried <= axes.get(result, _NONE):
                 inside = sum(prices[node] for node in step.inputs)
                 saved[id(parts[step.outputs[0]])] += inside - self._price_after(step, axes)
         return {node: axes[node] for node, part in parts.items() if saved[id(part)] > 0}
 
-    def _largest(self) -> dict[Node, Axes]:
+    def _largest(self) -> dict[Node, AxisSet]:
         """They grow from the ops that make partial sums, and are cut to what users make partial.
 
-        Each round grows them anew within the bounds that the last one has left.
+        Each round grows them anew within the bounds that the last one has left. Cutting alone would
+        not do: what a loop carries is made of itself, too, and would keep an axis along which no op
+        makes partial sums any more.
         """
         most = self._unbounded()
         while True:
@@ -300,14 +304,16 @@ class _Sums:
                 return {node: each for node, each in axes.items() if each}
             most = bounds
 
-    def _grown(self, most: Mapping[Node, Axes]) -> dict[Node, Axes]:
-        axes: dict[Node, Axes] = {}
+    def _grown(self, most: Mapping[Node, AxisSet]) -> dict[Node, AxisSet]:
+        axes: dict[Node, AxisSet] = {}
         again = True
         while again:
             again = False
             for step in self.steps:
                 carried = step.carried(axes)
                 found = step.made.union(*(axes.get(step.inputs[n], _NONE) for n in carried))
+                # The arguments of a loop's regions are one value. Its result is another one, which
+                # may be partial along fewer axes: it is reduced along the others after the loop.
                 for node in step.outputs:
                     found &= most.get(node, _NONE)
                 grown = dict.fromkeys(step.outputs, found)
@@ -318,13 +324,14 @@ class _Sums:
                     axes[node] = axes.get(node, _NONE) | each
         return axes
 
-    def _unbounded(self) -> dict[Node, Axes]:
+    def _unbounded(self) -> dict[Node, AxisSet]:
         """All axes that do not split a value, if all its uses are in steps."""
         uses = Counter(node for step in self.steps for node in step.inputs)
-        most: dict[Node, Axes] = {}
+        most: dict[Node, AxisSet] = {}
         for name, each in self.program.targets.items():
             used = each.function.count_uses()
             for value, sharding in each.of.items():
+                # A use that is in no step, as by a sort or by the caller, reads the reduced value.
                 if (
                     sharding.grid == each.grid.name
                     and uses[name, value] >= used[value]
@@ -334,7 +341,7 @@ class _Sums:
                     most[name, value] = frozenset(axes) - set(map(full_axis, sharding.axes))
         return most
 
-    def _prices_inside(self, axes: Mapping[Node, Axes]) -> Mapping[Node, int]:
+    def _prices_inside(self, axes: Mapping[Node, AxisSet]) -> Mapping[Node, int]:
         """What it takes to have values reduced, in all iterations, where no loop carries sums.
 
         A value is reduced, or what it is made of, whichever is cheaper; the sum that a loop carries
@@ -356,13 +363,13 @@ class _Sums:
                     prices[node] = max(found, prices[node])
         return prices
 
-    def _price(self, node: Node, axes: Axes) -> int:
+    def _price(self, node: Node, axes: AxisSet) -> int:
         """What it takes to reduce a value, as often as its op runs."""
         target, program = self.program.target(node), self.program
         assert target is not None, "only tensors are partial"
         return program.price(node, _along(target, axes), target) * program.runs(node)
 
-    def _price_to_gather(self, step: _Step, axes: Mapping[Node, Axes]) -> int:
+    def _price_to_gather(self, step: _Step, axes: Mapping[Node, AxisSet]) -> int:
         """What it takes to gather what an op sums over, instead of making partial sums.
 
         What a loop only reads is gathered once, before it.
@@ -375,7 +382,7 @@ class _Sums:
                 price += program.price(node, sharding, whole) * program.runs(node)
         return price
 
-    def _price_after(self, step: _Step, axes: Mapping[Node, Axes]) -> int:
+    def _price_after(self, step: _Step, axes: Mapping[Node, AxisSet]) -> int:
         """What it takes to reduce a loop's result."""
         assert step.result is not None, "a loop's step"
         after = axes[step.outputs[0]] - axes.get(step.result, _NONE)
@@ -392,9 +399,8 @@ def joined(groups: Iterable[Sequence[Member]]) -> dict[Member, set[Member]]:
         parts = {id(part): part for part in (part_of.get(node, {node}) for node in group)}
         largest = max(parts.values(), key=len, default=set())
         for part in parts.values():
-            if part is not largest:
+            if part is not largest:  # so that a member changes its part log(n) times, not n
                 largest |= part
+                part_of |= dict.fromkeys(part, largest)
         part_of |= dict.fromkeys(group, largest)
-        for part in parts.values():
-            part_of |= dict.fromkeys(part, largest)
     return part_of

@@ -334,6 +334,8 @@ class _Problem:
             rule.result_sharding(i, assignment, grid, extents) for i in range(len(rule.results))
         )
         if carried is not None:
+            # Where the op sums along an axis, operands are split along it and not partial: the
+            # result is partial along it all the same. They carry the other axes.
             made = {axis for factor in rule.reduction_of for axis in assignment[factor]}
             kept = carried.with_partial([axis for axis in carried.partial if axis not in made])
             results = tuple(with_partial_axes(each, kept) for each in results)
@@ -461,32 +463,14 @@ def choose_passed(
 ) -> Passed:
     """The shardings for which the transfer and the reshards before and after it move least."""
     (value, *into), (result,) = op.operands, op.results
-    shapes, itemsize = [*map(resharded.shape, (value, result))], resharded.itemsize(value)
-    offsets = part_offsets(op.handle)
     at_source, at_target = places
-    grid = at_source.grid
-    wanted, had = target_of[result], target_of[value]
-    unsharded = Sharding.replicated(grid.name, had.rank)
-    sources = dict.fromkeys(
-        _allowed(each, at_source)
-        for known in (had, *resharded.shardings(value))
-        for each in (known.bare, *_scattered(known.bare))
-    )
-    # The order of the candidates is the tie-break of `min` below: known shardings, unsharded last.
-    targets = dict.fromkeys(
-        _allowed(each, at_target)
-        for known in (
-            wanted.bare,
-            had.bare,
-            *(target_of[each].bare for each in into if each in target_of),
-        )
-        for each in (known, *_split_further(_allowed(known, at_target), at_target))
-    )
+    grid, itemsize = at_source.grid, resharded.itemsize(value)
+    offsets, shapes = part_offsets(op.handle), [*map(resharded.shape, (value, result))]
 
     def around(passed: Passed) -> tuple[int, int]:
         """The costs of the reshards before the transfer, and of those after it."""
         after = sum(resharded.price(each, passed.target) for each in into)
-        after += resharded.plan(result, passed.target, wanted).cost
+        after += resharded.plan(result, passed.target, target_of[result]).cost
         return resharded.price(value, passed.source), after
 
     def sent(elements: Sequence[int]) -> int:
@@ -497,11 +481,7 @@ def choose_passed(
         total = before * at_source.size + sent(moved.messages) + after * at_target.size
         return most, total, moved.rounds
 
-    pairs = [
-        Passed(source, target)
-        for source in dict.fromkeys((*sources, unsharded))
-        for target in dict.fromkeys((*targets, unsharded))
-    ]
+    pairs = list(_may_be_passed(places, resharded, op, target_of))
     costs = [around(each) for each in pairs]
     # The best first, by its price as far as that is known: that of the reshards, then with what a
     # transfer moves at least, then with that of its plan, which takes long to make.
@@ -525,6 +505,33 @@ Price = tuple[int, int, int]
 _RESHARDS, _LEAST, _PLAN = range(3)
 """What is in the price of a pair of shardings: the reshards, and what the transfer moves at least,
 or by its plan."""
+
+
+def _may_be_passed(
+    places: tuple[Place, Place],
+    resharded: ReshardedValues,
+    op: Op,
+    target_of: Mapping[int, Sharding],
+) -> Iterator[Passed]:
+    """The candidates, of which the first is taken of those that cost as much: unsharded last."""
+    (value, *into), (result,) = op.operands, op.results
+    at_source, at_target = places
+    had = target_of[value]
+    sources = [
+        _allowed(each, at_source)
+        for known in (had, *resharded.shardings(value))
+        for each in (known.bare, *_scattered(known.bare))
+    ]
+    wanted = (result, value, *(each for each in into if each in target_of))
+    targets = [
+        _allowed(each, at_target)
+        for known in (target_of[each].bare for each in wanted)
+        for each in (known, *_split_further(_allowed(known, at_target), at_target))
+    ]
+    unsharded = Sharding.replicated(at_source.grid.name, had.rank)
+    for source in dict.fromkeys((*sources, unsharded)):
+        for target in dict.fromkeys((*targets, unsharded)):
+            yield Passed(source, target)
 
 
 def _allowed(sharding: Sharding, place: Place) -> Sharding:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_through
 from shard_dialect.model import Sharding, ShardingError
 from shard_dialect.ops.op_table import OpKinds
-from shard_dialect.passes.materialize.carried_sums import Axes, Node, Program
+from shard_dialect.passes.materialize.carried_sums import AxisSet, Node, Program
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, without_axes
 from shard_dialect.planner import Prices
 
@@ -86,12 +86,12 @@ class _Reads:
             if flow.sources[0] == (op, number) and flow.is_unchanged:
                 yield from ((name, value) for value in flow.targets)
 
-    def _axes(self, carried: Node, reads: Sequence[tuple[Node, Op]]) -> Axes:
+    def _axes(self, carried: Node, reads: Sequence[tuple[Node, Op]]) -> AxisSet:
         """The axes along which the readers make partial values of the shards."""
         axes = [self._summed(node, op) for node, op in reads]
         return frozenset().union(*axes) if self.program.target(carried) else frozenset()
 
-    def _as_read(self, reads: Sequence[tuple[Node, Op]], axes: Axes) -> Sharding | None:
+    def _as_read(self, reads: Sequence[tuple[Node, Op]], axes: AxisSet) -> Sharding | None:
         """The sharding in which no reader has to move its result; the whole, if they differ."""
         shardings = {self._read_as(node, op, axes) for node, op in reads if op.results}
         if len(shardings) == 1:
@@ -100,7 +100,7 @@ class _Reads:
         sharding = self.program.target(node)
         return None if sharding is None else without_axes(sharding, axes)
 
-    def _read_as(self, node: Node, op: Op, axes: Axes) -> Sharding | None:
+    def _read_as(self, node: Node, op: Op, axes: AxisSet) -> Sharding | None:
         """The target sharding without `axes`, but where a reader's result is split along them."""
         sharding = self.program.target(node)
         if sharding is None or not self._summed(node, op):
@@ -123,7 +123,7 @@ class _Reads:
         except ShardingError:
             return kept
 
-    def _summed(self, node: Node, op: Op) -> Axes:
+    def _summed(self, node: Node, op: Op) -> AxisSet:
         sharding = self.program.target(node)
         if sharding is None or len(op.results) != 1 or op.results[0] not in self._of(node):
             return frozenset()
@@ -137,7 +137,7 @@ class _Reads:
     def _of(self, node: Node) -> Mapping[int, Sharding]:
         return self.program.targets[node[0]].of
 
-    def _price_inside(self, node: Node, op: Op, gathered: Axes) -> int:
+    def _price_inside(self, node: Node, op: Op, gathered: AxisSet) -> int:
         """What it takes to reduce what an op makes of shards, in all turns."""
         axes = self._summed(node, op) & gathered
         if not axes:

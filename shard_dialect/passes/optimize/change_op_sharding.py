@@ -262,7 +262,7 @@ class Resharder:
         self._resharded[reshard.results[0], target] = resharded
 
     def finish(self, op: GraphOp, before: OpSharding, inside: Container[GraphOp] = ()) -> None:
-        """Reshard the results of `op` back from `then` for the users that are not in `inside`.
+        """Reshard the results of `op`, which `do` has changed, for users that are not in `inside`.
 
         `before` has the shardings that these users expect.
         """
@@ -339,6 +339,7 @@ class FewerSteps(Resharder):
 
     def is_better(self, change: Change) -> bool:
         """Whether there are fewer collectives, and not too many more elements for these."""
+        # Rounded, as steps may be fewer: 5 bytes and -2 steps are 5 * _BYTE - 2.
         moved = round(change.price / _BYTE)
         saved = moved * _BYTE - change.price
         elements = change.elements <= saved * ELEMENTS_PER_STEP
@@ -595,10 +596,11 @@ class OpShardingFinder:
 
 def _are_alike(a: Grid, b: Grid) -> bool:
     """Whether the grids have the same shape, and the same devices in some order."""
-    if a is b or a.shape != b.shape or not (a.device_ids or b.device_ids):
-        return a is b or a.shape == b.shape
-    ids, others = (sorted(each.device_ids or range(each.size)) for each in (a, b))
-    return ids == others
+
+    def devices(grid: Grid) -> list[int]:
+        return sorted(grid.device_ids or range(grid.size))
+
+    return a is b or (a.shape == b.shape and devices(a) == devices(b))
 
 
 def _assignment(op: GraphOp, rule: ShardingRule, grid: Grid) -> list[Axes]:

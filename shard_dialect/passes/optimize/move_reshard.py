@@ -81,6 +81,7 @@ def move_past(
             change.price == 0 and region.reduces_more(size)
         ):
             continue  # of plans that cost as much, one that gathers has fewer steps
+        # Of regions that cost as much, the largest: what is behind it may then move further.
         if length == 0 or change.key <= best.key:
             best, length = change, size
     region.do(length)
@@ -272,7 +273,7 @@ class _Region:
         """What to change so that `value` has the sharding `target`."""
         if value in self.values or self.resharder.sharding_of(value) == target:
             return None
-        if self.most is None:
+        if self.most is None:  # without copies, an op has one user, from which alone it is reached
             return self._found_before(user, value, target, depth)
         key = value, target
         if key not in self.found:

@@ -401,6 +401,7 @@ def _until_nothing_changes(rewrites: Sequence[CollectivePass], graph: FunctionGr
     unchanged = 0
     states: dict[CollectivePass, set[int]] = {each: set() for each in rewrites}
     for number, each in enumerate(cycle(rewrites)):
+        # 1, not 0: a rewrite ends where it helps no more, so it has left the graph as it saw it.
         unchanged = 1 if each.improve(graph) else unchanged + 1
         if unchanged >= len(rewrites) or number >= MOST * len(rewrites):
             return

@@ -85,37 +85,39 @@ class _Sharing:
         """What the body of the loop makes of a carried value."""
         return self.end.operands[self._at(number, self.end.operands)]
 
-    def _made_at(self, number: int) -> int:
-        return self.order.get(self._made(number), -1)
-
     def share(self, group: Sequence[Member]) -> None:
         """Let one value stand for those of the group."""
-        (first, _), *others = sorted(group, key=lambda member: self._made_at(member[0]))
+        (first, _), *others = group
         for block in self.blocks:
             arguments = list(block.arguments)
             whole = arguments[self._at(first, arguments)]
             for number, _ in others:
                 arguments[self._at(number, arguments)].replace_all_uses_with(whole)
-        made = self._made(first)
-        init = self.inits[self._at(first, self.inits)]
-        for number, place in others:
-            made = self._joined(made, self._made(number), whole, place)
-            with ir.InsertionPoint(self.loop), self.loop.location:
+        with ir.InsertionPoint(self.loop), self.loop.location:
+            init = self.inits[self._at(first, self.inits)]
+            for number, place in others:
                 init = self._selected(place, self.inits[self._at(number, self.inits)], init)
-            self.kept[number] = first
+        with ir.InsertionPoint(self.end), self.end.location:
+            made = self._joined(group, whole)
+        self.kept |= dict.fromkeys([number for number, _ in others], first)
         self.end.operands[self._at(first, self.end.operands)] = made
         self.inits[self._at(first, self.inits)] = init
 
-    def _joined(self, made: ir.Value, own: ir.Value, whole: ir.Value, place: Place) -> ir.Value:
-        """`own` on the devices at `place`, and `made` on the others; both are made of `whole`."""
-        if own == whole:
-            return made
-        update = _Update.of(own, whole)
-        if update is not None and (made == whole or _Update.of(made, whole) is not None):
-            update.change(whole, made)
-            return own
-        with ir.InsertionPoint(self.end), self.end.location:
-            return self._selected(place, own, made)
+    def _joined(self, group: Sequence[Member], whole: ir.Value) -> ir.Value:
+        """What each stage makes of `whole` on its own devices."""
+        chains = [_updates_of(whole, self._made(number)) for number, _ in group]
+        anew = [member for member, chain in zip(group, chains, strict=True) if chain is None]
+        made = self._made(group[0][0]) if len(anew) == len(group) else whole
+        # A stage may update its value again after others have updated theirs. In the order of the
+        # body each update takes what the one before it leaves, which on the devices of its own
+        # stage is the value that it took already.
+        updates = [each for chain in chains for each in chain or ()]
+        for each in sorted(updates, key=lambda update: self.order[update.result]):
+            each.take(made)
+            made = each.result
+        for number, place in anew:
+            made = self._selected(place, self._made(number), made)
+        return made
 
     def _selected(self, place: Place, own: ir.Value, other: ir.Value) -> ir.Value:
         return other if _are_equal(own, other) else build.select(self.is_of(place), own, other)
@@ -132,29 +134,34 @@ class _Sharing:
 
 @dataclass(frozen=True)
 class _Update:
-    """A branch in which a stage updates a tensor that other devices keep as it is."""
+    """A branch in which a stage updates a tensor, `kept`, that other devices keep as it is."""
 
     branch: ir.Operation
-    number: int
-    """Of the result."""
+    kept: ir.Value
+    result: ir.Value
 
-    @classmethod
-    def of(cls, value: ir.Value, whole: ir.Value) -> _Update | None:
-        """The branch by which `value` is an update of `whole`, or of an update of it."""
-        branch = value.owner
-        if isinstance(branch, ir.Block) or branch.name != "scf.if":
-            return None
-        number = list(branch.results).index(value)
-        own, kept = _yielded(branch, number)
-        is_of_whole = kept == whole or cls.of(kept, whole) is not None
-        return cls(branch, number) if is_of_whole and updated(own) == kept else None
-
-    def change(self, old: ir.Value, new: ir.Value) -> None:
-        """Let the branch update `new`, which comes before it, instead of `old`."""
+    def take(self, value: ir.Value) -> None:
+        """Let the branch update `value`, which comes before it, instead."""
         for op in walk(self.branch):
             for number, operand in enumerate(op.operands):
-                if operand == old:
-                    op.operands[number] = new
+                if operand == self.kept:
+                    op.operands[number] = value
+
+
+def _updates_of(whole: ir.Value, made: ir.Value) -> list[_Update] | None:
+    """The updates of `whole` that make another value; `None` if something else makes it."""
+    found = []
+    while made != whole:
+        branch = made.owner
+        if isinstance(branch, ir.Block) or branch.name != "scf.if":
+            return None
+        own, kept = _yielded(branch, list(branch.results).index(made))
+        before = updated(own)
+        if before is None or before != kept:
+            return None
+        found.append(_Update(branch.operation, kept, made))
+        made = kept
+    return found
 
 
 def _are_equal(value: ir.Value, other: ir.Value) -> bool:

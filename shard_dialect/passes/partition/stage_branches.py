@@ -153,6 +153,8 @@ class _Branches:
         together: list[_Sent] = []
         moved: list[ir.Operation] = []  # of all devices, to the front
         for segment in self._segments(block):
+            # Transfers are sent together up to an op that may read what they bring, as any branch
+            # may, and as a transfer does that passes it on.
             made = {each.op.results[0] for each in together}
             if not all(
                 _is_transfer(op.handle) and made.isdisjoint(op.handle.operands)
@@ -215,6 +217,7 @@ class _Branches:
             for each in sent[1:]:
                 is_here = self._is_of(self.places[each.stage])
                 value = build.select(is_here, each.op.operands[0], value)
+            # A device sends in one transfer at most; in the others it sends to `NOBODY`, -1.
             lists = zip(*(each.receivers for each in sent), strict=True)
             attributes = dict(first.attributes.items())
             attributes["permutation"] = i64_array(list(map(max, lists)))
@@ -291,6 +294,7 @@ class _Branches:
             late.update(op.results)
             if transfer is not None or is_open or is_shared:
                 segments.append(_Segment(everyone, [op]))
+                # What a stage does after it may read what it makes: in a new branch, behind it.
                 for name in transfer or tuple(latest):
                     latest.pop(name, None)
             else:

@@ -15,6 +15,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
+from shard_dialect.ir.grids import write_sub_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import anything
 from shard_dialect.ir.mesh.attributes import (
@@ -23,11 +24,10 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDING,
     SHARDINGS,
     drop_attributes,
-    i64_array,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.walk import body, walk
-from shard_dialect.model import Annotation, Grid
+from shard_dialect.model import Annotation, Grid, SubCluster
 from shard_dialect.model.grid import Axes, Axis, SubAxis, full_axis
 
 MARK = "mesh.annotated"
@@ -158,13 +158,7 @@ class AnnotationsOnStages:
         with ir.InsertionPoint(self.function), self.function.location:
             for stage, name in enumerate(self.stages):
                 offsets = (stage * self.sizes[0], *(0,) * (self.grid.rank - 1))
-                attributes = {
-                    "sym_name": ir.StringAttr.get(name),
-                    "cluster": ir.FlatSymbolRefAttr.get(self.grid.name),
-                    "offsets": i64_array(offsets),
-                    "sizes": i64_array(self.sizes),
-                }
-                build.create("mesh.sub_cluster", [], [], attributes)
+                write_sub_cluster(SubCluster(name, self.grid.name, offsets, self.sizes))
 
     def annotate(self, op: ir.Operation, stage: int) -> None:
         """Write the annotations that a copy of an op had, and the ops in it, on the op's stage."""

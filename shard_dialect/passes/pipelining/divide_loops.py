@@ -124,6 +124,7 @@ class _Loop:
         value, users = end.operands[place], uses.get(argument, ())
         if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.add":
             maker = value.owner.operation
+            # Each part begins a sum at zero, so no trip may read what those before have added up.
             is_alone = [user for user, _ in users] == [maker] and len(uses[value]) == 1
             if is_alone and maker.block == end.block:
                 self.sums.add(place)
@@ -137,7 +138,8 @@ class _Loop:
                 readers.append((user, number))
                 if user.name == UPDATE and number == 0 and user.block == end.block:
                     chain.append(user.results[0])
-        rows = self.index.rows(argument, readers) if value in chain and len(chain) > 1 else None
+        is_updated = value in chain and len(chain) > 1
+        rows = self.index.rows(argument, readers, chain) if is_updated else None
         if rows is not None:
             result = self.op.results[place]
             self.stacks[result], self.carried[place] = rows, result
@@ -182,21 +184,31 @@ class _Index:
             made = ((each, number_in(end, now)) for each, end in after if each in now)
             now = {each: number for each, number in made if number is not None}
 
-    def rows(self, stack: ir.Value, users: Sequence[tuple[ir.Operation, int]]) -> Rows | None:
-        """By trip, the rows of a tensor that all its users need; `None` if it is not known."""
+    def rows(
+        self,
+        stack: ir.Value,
+        users: Sequence[tuple[ir.Operation, int]],
+        chain: Collection[ir.Value] = (),
+    ) -> Rows | None:
+        """By trip, the rows of a tensor that all its users need; `None` if it is not known.
+
+        Of updates, `chain` has the results. Another one makes a tensor of all rows, so needs them.
+        """
         type_ = stack.type
         if not isinstance(type_, ir.RankedTensorType) or not type_.rank or not users:
             return None
         found: list[list[tuple[int, int]]] = []
         for user, number in users:
-            if number or user.name not in (SLICE, UPDATE):
-                return None
             is_slice = user.name == SLICE
+            is_update = user.name == UPDATE and user.results[0] in chain
+            if number or not (is_slice or is_update):
+                return None
             start = user.operands[1 if is_slice else 2]
             size = (user.results[0] if is_slice else user.operands[1]).type.shape[0]
             numbers = self.numbers(start)
             if numbers is None or size == type_.shape[0]:
                 return None
+            # StableHLO moves a slice back into the tensor: of 4 rows, 2 at 3 are rows 2 and 3.
             firsts = [min(max(each, 0), type_.shape[0] - size) for each in numbers]
             found.append([(first, first + size) for first in firsts])
         return [
@@ -411,15 +423,15 @@ def _by_flops(
     work = [flops_in(op) for op in ops]
     done = [0.0, *accumulate(work)]
     bounds = [done[-1] * part / parts for part in range(1, parts)]
-    # What comes after the backward pass has begun stays whole.
-    found = {op: [0, loop.counter.trips] for op, loop in own.items()}
+    # A loop stays whole that comes after the backward pass has begun, or after what is counted.
+    found = {op: sorted({0, loop.counter.trips}) for op, loop in own.items()}
     for number, op in enumerate(ops):
         if op not in own:
             continue
         trips = own[op].counter.trips
         inside = [each for each in bounds if done[number] < each < done[number + 1]]
         at = [round((each - done[number]) / work[number] * trips) for each in inside]
-        if len(inside) == parts - 1:
+        if inside and len(inside) == parts - 1:
             at = _evenly(
                 at,
                 trips,
@@ -469,9 +481,10 @@ def _as_divided(loop: _Loop, other: _Loop, cuts: Sequence[int]) -> list[int]:
         inside = (n for n, (a, b) in enumerate(rows) if a <= first and past <= b)
         return next(inside, -1)
 
+    # A trip that needs rows of two parts is in neither, so it becomes a part of its own.
     of_trip = list(map(part, range(loop.counter.trips)))
     changes = [at for at, (a, b) in enumerate(pairwise(of_trip), 1) if a != b]
-    return [0, *changes, loop.counter.trips]
+    return sorted({0, *changes, loop.counter.trips})  # a loop of no trips has no parts
 
 
 def _divide(loop: _Loop, cuts: Sequence[int]) -> None:
@@ -495,6 +508,7 @@ def _part(loop: _Loop, begin: int, end: int, now: Sequence[ir.Value]) -> list[ir
     inits[place] = starts
     for at, result in loop.carried.items():
         inits[at] = _rows_of(now[at], *rows[result])
+    # Other counters begin as constants, too, as from these the rows of trips are found.
     for at, each in loop.known(begin).items():
         inits[at] = integer_constant(now[at].type, each)
     for at in loop.sums:
@@ -546,6 +560,7 @@ def _take_rows(
         firsts[part] = rows[stack][0]
     copies = dict(_both(loop.op, copy))
     for place, chain in loop.chains.items():
+        # An update has the type of the stack that it updates: all in the chain get fewer rows.
         first, past = rows[loop.carried[place]]
         type_ = chain[0].type
         box = build.resized(type_, [past - first, *type_.shape[1:]])

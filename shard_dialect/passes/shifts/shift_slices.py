@@ -99,8 +99,13 @@ class ShiftSlices(Pass):
             erase_cluster(module, name)  # the ops written use the grids of before
 
 
+def _is_ours(op: ir.Operation) -> bool:
+    """Whether its result has a sharding, and not by a rule that the user has written for the op."""
+    return SHARDINGS in op.attributes and RULE not in op.attributes
+
+
 def _is_view(op: ir.Operation) -> bool:
-    return op.name in VIEWS and SHARDINGS in op.attributes and RULE not in op.attributes
+    return op.name in VIEWS and _is_ours(op)
 
 
 def _may_change(op: ir.Operation) -> bool:
@@ -205,8 +210,7 @@ class _Function:
         self._slice_whole_dims_first()
         self._slice_most_first()
         for op in self.ops:
-            is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
-            if is_ours and op.results[0] not in self.unused:
+            if op.name in _ALONE and _is_ours(op) and op.results[0] not in self.unused:
                 _ALONE[op.name](self, op)
         drop_unused(self.unused.values())  # but for a constant that has a use again
 
@@ -219,6 +223,7 @@ class _Function:
                 axes = sharding.split_axes[dim]
                 if each.is_rolled and axes:
                     devices = self.shardings.grid(sharding.grid).axes_size(axes)
+                    # More than a quarter of a shard; fewer elements are cheaper to send each time.
                     is_far = 4 * devices * each.moved > root.type.shape[dim]
                     rolled[root, devices] += is_far
         self.far |= {root for (root, devices), count in rolled.items() if count >= devices}
@@ -358,9 +363,9 @@ class _Function:
         """
         slices: dict[ir.Value, list[ir.Operation]] = {}
         for op in self.ops:
-            is_ours = op.name == _SLICE and SHARDINGS in op.attributes and RULE not in op.attributes
+            is_kept = op.name == _SLICE and _is_ours(op) and op.results[0] not in self.unused
             # Loops that are annotated are those of the slice as it is.
-            if is_ours and not has_loops(op) and op.results[0] not in self.unused:
+            if is_kept and not has_loops(op):
                 slices.setdefault(op.operands[0], []).append(op)
         for value, ops in slices.items():
             source = self.of.get(value)
@@ -408,7 +413,7 @@ class _Function:
         slices = [
             op
             for op in self.ops
-            if op.name == _SLICE and _is_view(op) and op.results[0] not in self.unused
+            if op.name == _SLICE and _is_ours(op) and op.results[0] not in self.unused
         ]
         times = Counter(op.operands[0] for op in slices)
         for op in slices:

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, replace_op
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -31,7 +31,13 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import fresh_name, has_unlike_grids, sub_clusters_of, write_cluster
+from shard_dialect.ir.grids import (
+    fresh_name,
+    has_unlike_grids,
+    sub_clusters_of,
+    write_cluster,
+    write_sub_cluster,
+)
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, computations_around
 from shard_dialect.ir.mesh.attributes import (
@@ -40,7 +46,6 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDING,
     SHARDINGS,
     STAGES,
-    i64_array,
     ints,
     symbol,
 )
@@ -50,7 +55,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, ran
 from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Annotation, Axes, Axis, Grid
+from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
 from shard_dialect.model.grid import SubAxis, follows
 from shard_dialect.model.grid_refinement import common_refinements
 from shard_dialect.model.sharding import Sizes
@@ -333,18 +338,13 @@ def _smaller_to_parts(
     whole = _grid_of_all(functions, used, module, shardings)
     names = {whole.name, *shardings.grids}
     of_size = {whole.size: whole.name}
-    for size in sorted(sizes - {whole.size}):
-        of_size[size] = fresh_name(f"first_{size}", names)
-        box = _first_devices(whole, size)
-        assert box is not None  # of a line any number of devices is a box
-        attributes = {
-            "sym_name": ir.StringAttr.get(of_size[size]),
-            "cluster": ir.FlatSymbolRefAttr.get(whole.name),
-            "offsets": i64_array([0] * whole.rank),
-            "sizes": i64_array(box.sizes_along(range(box.rank))),
-        }
-        with ir.InsertionPoint(functions[0]), functions[0].location:
-            create("mesh.sub_cluster", [], [], attributes)
+    with ir.InsertionPoint(functions[0]), functions[0].location:
+        for size in sorted(sizes - {whole.size}):
+            of_size[size] = fresh_name(f"first_{size}", names)
+            box = _first_devices(whole, size)
+            assert box is not None  # of a line any number of devices is a box
+            sizes_along, none = box.sizes_along(range(box.rank)), (0,) * whole.rank
+            write_sub_cluster(SubCluster(of_size[size], whole.name, none, sizes_along))
     moved = Shardings.of(module)
 
     def target_of(grid: Grid) -> Grid:
@@ -477,7 +477,11 @@ def _strides(axis: Axis, grid: Grid) -> tuple[int, int]:
 
 
 def _first_devices(whole: Grid, count: int) -> Grid | None:
-    """The first `count` devices as a box, with the rank of `whole`; `None` if they are none."""
+    """The first `count` devices as a box, with the rank of `whole`; `None` if they are none.
+
+    >>> [each and each.shape for each in (_first_devices(Grid("g", (2, 4)), n) for n in (2, 4, 6))]
+    [(1, 2), (1, 4), None]
+    """
     shape, left = [], count
     for size in reversed(whole.sizes_along(range(whole.rank))):
         shape.append(min(size, left))
@@ -492,12 +496,19 @@ def _axes_along(box: Grid, axis: Axis, grid: Grid) -> Axes | None:
 
     Both number their devices alike; an axis counts every `stride`-th of them. `None` if the axes of
     the box count others.
+
+    >>> box = Grid("box", (2, 4))
+    >>> [*map(str, _axes_along(box, 0, Grid("line", (8,))))]
+    ['0:(1)2', '1:(1)4']
+    >>> [*map(str, _axes_along(box, 1, Grid("other", (4, 2))))]
+    ['1:(2)2']
     """
     low, high = _strides(axis, grid)
     found: list[Axis] = []
     stride = 1
     for number, size in reversed([*enumerate(box.sizes_along(range(box.rank)))]):
         end = stride * size
+        # The axis spans the strides from `low` to `high`, that of the box from `stride` to `end`.
         first, last = max(low, stride), min(high, end)
         if first < last:
             if last % first or end % last or first % stride:
@@ -639,14 +650,9 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
         (device,) = grid.device_ids
         if device >= whole.size:
             raise error_at(op.location, f"grid {grid} is device {device}, which is not in {whole}")
-        attributes = {
-            "sym_name": op.attributes["sym_name"],
-            "cluster": ir.FlatSymbolRefAttr.get(whole.name),
-            "offsets": i64_array(whole.coordinates(device)),
-            "sizes": i64_array((1,) * whole.rank),
-        }
         with ir.InsertionPoint(op), op.location:
-            create("mesh.sub_cluster", [], [], attributes)
+            first, ones = whole.coordinates(device), (1,) * whole.rank
+            write_sub_cluster(SubCluster(grid.name, whole.name, first, ones))
         op.erase()
 
 
@@ -675,13 +681,10 @@ def _move_to(
 
     if any(axes_of.values()):
         rewrite_annotations(function, change, shardings)
-    axes = (
-        axes_of.get(annotation_ops.cluster_name(function))
-        if _CLUSTER in function.attributes
-        else None
-    )
-    if axes is not None:
-        _move_loops(function, whole, axes.get, shardings)
+    if _CLUSTER in function.attributes:
+        axes = axes_of.get(annotation_ops.cluster_name(function))
+        if axes is not None:
+            _move_loops(function, whole, axes.get, shardings)
 
 
 def _in_terms_of(whole: Grid, other: Grid) -> Mapping[Axis, Axes] | None:
