@@ -89,19 +89,28 @@ class Window(transformers.cache_utils.DynamicLayer):
         return joined.sum(1) / self.limit
 
 
+class Totals(transformers.DynamicCache):
+    """Keeps tensors beside its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [Window(3)]
+        self.totals: list[torch.Tensor] = []
+
+
 class Windowed(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.up = torch.nn.Linear(8, 16)
 
     def forward(self, x: torch.Tensor, cache: Any = None) -> Any:
-        if cache is None:
-            cache = transformers.DynamicCache()
-            cache.layers = [Window(3)]
-        return cache.layers[0].widened(self.up(x)), cache
+        cache = Totals() if cache is None else cache
+        found = cache.layers[0].widened(self.up(x))
+        cache.totals = [sum(cache.totals, found)]
+        return found, cache
 
 
-def test_all_tensors_of_a_layer_come_out_and_go_in() -> None:
+def test_all_tensors_of_a_cache_come_out_and_go_in() -> None:
     own, x = Windowed(), torch.randn(4, 5, 8)
     f = sd.torch.partition(own, (x,), {"x": BATCH}, MESH)
     assert "output.1.layers.0.states.0" in f.plan()
@@ -112,3 +121,4 @@ def test_all_tensors_of_a_layer_come_out_and_go_in() -> None:
         (expected, cache), (found, other) = pairs
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(other.layers[0].states, cache.layers[0].states)
+        torch.testing.assert_close(other.totals, cache.totals)

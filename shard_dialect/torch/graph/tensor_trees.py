@@ -11,7 +11,6 @@ import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -46,21 +45,28 @@ def know_records(tree: Any) -> None:
             return
 
 
-@cache
 def _register(module: Any) -> None:
-    for name, flatten, unflatten in (
-        ("DynamicCache", _layers, _with_layers),
-        ("EncoderDecoderCache", _parts, _with_parts),
-    ):
-        kind = getattr(module, name, None)
-        if kind is not None and kind not in pytree.SUPPORTED_NODES:
+    """The caches of transformers, and those that models derive from `DynamicCache`."""
+    parts, layered = (
+        getattr(module, name, None) for name in ("EncoderDecoderCache", "DynamicCache")
+    )
+    kinds = [(parts, _parts, _with_parts)] if parts is not None else []
+    kinds += [(kind, _layers, _with_layers) for kind in _derived(layered)]
+    for kind, flatten, unflatten in kinds:
+        if kind not in pytree.SUPPORTED_NODES:
             pytree.register_pytree_node(
                 kind,
                 lambda each, flatten=flatten: _without_keys(flatten(each)),
                 unflatten,
-                serialized_type_name=f"shard_dialect.{name}",
+                serialized_type_name=f"shard_dialect.{kind.__module__}.{kind.__qualname__}",
                 flatten_with_keys_fn=flatten,
             )
+
+
+def _derived(kind: Any) -> list[Any]:
+    """A class, unless there is none, and those that are derived from it."""
+    own = [] if kind is None else kind.__subclasses__()
+    return [kind, *(each for inner in own for each in _derived(inner))] if kind is not None else []
 
 
 @dataclass(frozen=True)
@@ -80,39 +86,46 @@ def _without_keys(flat: Flat) -> Any:
 
 
 def _layers(cache_: Any) -> Flat:
-    """The tensors of all layers: keys, values, states of convolutions, the size of a window."""
-    pairs, facts, layers = [], [], []
-    for number, layer in enumerate(cache_.layers):
-        leaves, structure = pytree.tree_flatten_with_path(vars(layer))
+    """The tensors of all layers: keys, values, states of convolutions; and those beside layers."""
+    beside = {key: each for key, each in vars(cache_).items() if key != "layers"}
+    spaces = [(f"layers.{n}.", vars(each)) for n, each in enumerate(cache_.layers)]
+    pairs, facts, held = [], [], []
+    for prefix, space in (*spaces, ("", beside)):
+        leaves, structure = pytree.tree_flatten_with_path(space)
         kept: list[Any] = []  # the other leaves, and where the tensors are
         plain = []
         for path, leaf in leaves:
-            name = ".".join(str(getattr(each, "key", getattr(each, "idx", ""))) for each in path)
+            name = prefix + ".".join(
+                str(getattr(each, "key", getattr(each, "idx", ""))) for each in path
+            )
             if isinstance(leaf, torch.Tensor):
-                pairs.append((pytree.GetAttrKey(f"layers.{number}.{name}"), leaf))
+                pairs.append((pytree.GetAttrKey(name), leaf))
                 plain.append((name, _Held))
             elif _is_plain(leaf):
                 plain.append((name, leaf))
             kept.append(_Held if isinstance(leaf, torch.Tensor) else leaf)
-        layers.append((type(layer), structure, tuple(kept)))
-        facts.append((type(layer).__name__, tuple(plain)))
-    empty = copy.copy(cache_)
-    empty.layers = layers
-    return pairs, _Template(empty, (type(cache_).__name__, tuple(facts)))
+        held.append((structure, tuple(kept)))
+        facts.append(tuple(plain))
+    kinds = (type(cache_), *map(type, cache_.layers))
+    return pairs, _Template((kinds, held), (tuple(each.__name__ for each in kinds), tuple(facts)))
 
 
 class _Held:
-    """Stands for a tensor in a layer of a cache."""
+    """Stands for a tensor in a cache."""
 
 
 def _with_layers(values: Sequence[Any], template: _Template) -> Any:
-    made, rest = copy.copy(template.cache), iter(values)
-    made.layers = []
-    for kind, structure, kept in template.cache.layers:
-        own = kind.__new__(kind)
-        leaves = [next(rest) if each is _Held else each for each in kept]
-        vars(own).update(pytree.tree_unflatten(leaves, structure))
-        made.layers.append(own)
+    kinds, held = template.cache
+    rest = iter(values)
+    spaces = [
+        pytree.tree_unflatten([next(rest) if each is _Held else each for each in kept], structure)
+        for structure, kept in held
+    ]
+    made, *layers = (kind.__new__(kind) for kind in kinds)
+    *of_layers, beside = spaces
+    for each, space in zip(layers, of_layers, strict=True):
+        vars(each).update(space)
+    vars(made).update(beside, layers=layers)
     return made
 
 
