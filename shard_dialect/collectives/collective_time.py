@@ -31,7 +31,7 @@ from shard_dialect.collectives.collective_record import Algorithms, RoundsFuncti
 from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.collectives.step import LocalStep
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.model.sharding import Shape
 
 
@@ -243,33 +243,44 @@ def _by_messages(
     model: DeviceModel,
 ) -> CollectiveTime:
     """The messages of one round go at once; rounds follow each other."""
-    groups = grid.groups(step.axes)
     total = 0.0
     for pairs, size in rounds(step, grid.sizes_along(step.axes), local_shape, itemsize):
-        total += max(
-            (
-                _message(group[source], group[target], size, model)
-                for group in groups
-                for source, target in pairs
-            ),
-            default=0.0,
-        )
+        ways = _ways(grid, step.axes, tuple(pairs), model)
+        total += max((_message(way, size, model) for way in ways), default=0.0)
     return CollectiveTime(total, "messages")
 
 
-def _message(source: int, target: int, size: int, model: DeviceModel) -> float:
+_Way = tuple[tuple[int, int], ...]
+"""The levels of the network on which two devices differ, and how many places they are apart."""
+
+
+@lru_cache(maxsize=256)
+def _ways(
+    grid: Grid, axes: Axes, pairs: tuple[tuple[int, int], ...], model: DeviceModel
+) -> frozenset[_Way]:
+    """The ways that messages between these members of each group go: few, of many messages."""
+    places = [[model.place(device) for device in group] for group in grid.groups(axes)]
+    return frozenset(
+        tuple(
+            (level, abs(here - there))
+            for level, (here, there) in enumerate(zip(group[source], group[target], strict=True))
+            if here != there
+        )
+        for group in places
+        for source, target in pairs
+    )
+
+
+def _message(way: _Way, size: int, model: DeviceModel) -> float:
     """From one device to another: by the outermost level on which they differ.
 
     On a torus a message passes each link of its way, and takes one of the two directions.
     """
-    here, there = model.place(source), model.place(target)
-    differs = [number for number, each in enumerate(here) if each != there[number]]
     slowest = 0.0
     along_rings = 0.0
-    for number in differs:
+    for number, distance in way:
         level = model.links[number]
         if level.ring:
-            distance = abs(here[number] - there[number])
             hops = min(distance, _ring_size(model, number) - distance)
             along_rings += hops * (level.latency + 2 * size / level.bytes_per_second)
         else:
