@@ -59,6 +59,14 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         ),
         X * 10,
     ),
+    "extremes of truth values": (
+        lambda x: tuple(
+            part
+            for y in (x > 0, x > -9, x > 9)
+            for part in (*y.max(1), *y.min(0), y.amax(1), y.amin(0), y.max(), y.min(), *y.aminmax())
+        ),
+        X,
+    ),
     "products up to each": (lambda x: (x.int().cumprod(1), (x > 0).cumprod(0)), X * 100),
     "equal to itself": (
         lambda x: (x == x, torch.isfinite(x), x != x, x.isclose(x, equal_nan=True)),

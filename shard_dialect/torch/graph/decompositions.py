@@ -512,10 +512,13 @@ def _compared(op: Any, x: Tensor, scalar: Any) -> Any:
 
 
 def _of_unsigned(op: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """By wider numbers: the importer begins with the least signed one, and any is not 0 or 1."""
-    if x.dtype != torch.uint8:
+    """By wider numbers: the importer begins with the least signed one, and any is not 0 or 1.
+
+    Truth values are unsigned numbers of one bit, of which the least signed one is true.
+    """
+    if x.dtype != torch.uint8 and (x.dtype != torch.bool or op.overloadpacket in _OF_TRUTH):
         return NotImplemented
-    narrow = {torch.int32: torch.uint8, torch.bool: torch.uint8}
+    narrow = {torch.int32: x.dtype, torch.bool: x.dtype}
     found = pytree.tree_map(
         lambda each: each.to(narrow.get(each.dtype, each.dtype)),
         op(x.to(torch.int32), *args, **kwargs),
@@ -666,6 +669,7 @@ _UPSAMPLING = (
     "_upsample_bicubic2d_aa",
 )
 _COMPARISONS = [getattr(aten, each).Scalar for each in ("lt", "le", "gt", "ge", "eq", "ne")]
+_OF_TRUTH = (aten.any, aten.all)
 _EXTREMES = [
     getattr(getattr(aten, name), overload)
     for name in ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "any", "all")
