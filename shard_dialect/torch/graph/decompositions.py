@@ -526,6 +526,19 @@ def _of_unsigned(op: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
     return found if isinstance(found, torch.Tensor) else tuple(found)
 
 
+def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    """By wider numbers, which wrap alike: the importer ends the process where sums have 8 bits."""
+    if dtype not in (torch.int8, torch.uint8):
+        return NotImplemented
+    return x.to(dtype).cumsum(dim, dtype=torch.int32).to(dtype)
+
+
+def _bounded(of_two: Decomposition, x: Tensor, bound: Tensor) -> Any:
+    """The importer compares truth values as signed numbers of one bit, and `uint8` not at all."""
+    is_unsigned = x.dtype == bound.dtype and x.dtype in (torch.bool, torch.uint8)
+    return of_two(x, bound) if is_unsigned else NotImplemented
+
+
 def _equal(a: Tensor, b: Tensor) -> Any:
     """The importer takes a float to equal itself, which NaN does not."""
     if not (a.is_floating_point() or b.is_floating_point()):
@@ -692,6 +705,9 @@ _OURS: dict[Any, Decomposition] = {
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Scalar_Tensor: _remainder,
+    aten.cumsum.default: _cumsum,
+    aten.clamp_min.Tensor: partial(_bounded, torch.maximum),
+    aten.clamp_max.Tensor: partial(_bounded, torch.minimum),
     aten.eq.Tensor: _equal,
     aten.var_mean.correction: _var_mean,
     aten.diagonal.default: _diagonal,
