@@ -2,6 +2,7 @@
 
     pip install expecttest
     python -m benchmarks.torch_ops [softmax linalg ...] > table.md    torch's samples of its ops
+    python -m benchmarks.torch_ops --dtype bool                       of other element types
     python -m benchmarks.torch_ops --modules                          of the modules of torch.nn
     python -m benchmarks.torch_ops --torch-mlir CHECKOUT              torch-mlir's end-to-end tests
 
@@ -110,22 +111,25 @@ def some_of(every: Sequence[Any], count: int) -> Iterator[Any]:
             yield every[at]
 
 
-def ops() -> Iterator[Case]:
-    """torch's samples of its ops, of floats of 32 bits."""
+def ops(dtype: torch.dtype) -> Iterator[Case]:
+    """torch's samples of its ops."""
     from torch.testing._internal import common_methods_invocations as samples
 
     samples.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # the seed is ours
 
     def samples_of(op: Any, count: int) -> Iterator[Sample]:
         torch.manual_seed(0)
-        for each in some_of(list(op.sample_inputs("cpu", torch.float32)), count):
+        for each in some_of(list(op.sample_inputs("cpu", dtype)), count):
             yield Sample(lambda: op.op, ((each.input, *each.args), each.kwargs))
 
     for op in samples.op_db:
-        if torch.float32 in op.dtypes:
+        if dtype in op.dtypes:
             name = op.name + (f" ({op.variant_test_name})" if op.variant_test_name else "")
             yield Case(
-                name, partial(samples_of, op), op.supports_autograd, op.name in WITHOUT_VALUES
+                name,
+                partial(samples_of, op),
+                op.supports_autograd and (dtype.is_floating_point or dtype.is_complex),
+                op.name in WITHOUT_VALUES,
             )
 
 
@@ -374,6 +378,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="names, or parts of them with a *")
+    parser.add_argument("--dtype", default="float32", help="of the samples of ops")
     parser.add_argument("--modules", action="store_true", help="torch's samples of torch.nn")
     parser.add_argument("--torch-mlir", type=Path, help="a checkout, for its end-to-end tests")
     parser.add_argument("--samples", type=int, default=3, help="of each")
@@ -388,7 +393,7 @@ def main() -> None:
     if options.torch_mlir:
         cases = end_to_end_tests(options.torch_mlir)
     else:
-        cases = modules() if options.modules else ops()
+        cases = modules() if options.modules else ops(getattr(torch, options.dtype))
     wanted = [re.compile(each.replace("*", ".*")) for each in options.names]
     chosen = [
         each

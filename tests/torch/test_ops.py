@@ -59,6 +59,32 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         ),
         X * 10,
     ),
+    "extremes of truth values": (
+        lambda x: tuple(
+            part
+            for y in (x > 0, x > -9, x > 9)
+            for part in (*y.max(1), *y.min(0), y.amax(1), y.amin(0), y.max(), y.min(), *y.aminmax())
+        ),
+        X,
+    ),
+    "bounds of truth values": (
+        lambda x: (
+            (x > 0).clamp_min(x > 1),
+            (x > 0).clamp_max(x > 1),
+            x.abs().to(torch.uint8).clamp_max(INDEX.to(torch.uint8)),
+            (x > 0).mode(1).values,
+            (x > 0).scatter_reduce(1, INDEX, x > 1, "amax"),
+        ),
+        X,
+    ),
+    "sums of 8 bits up to each": (
+        lambda x: (
+            x.long().cumsum(1, dtype=torch.int8),
+            (x > 0).cumsum(0, dtype=torch.uint8),
+            x.to(torch.int8).cumsum(1),
+        ),
+        X * 15,
+    ),
     "products up to each": (lambda x: (x.int().cumprod(1), (x > 0).cumprod(0)), X * 100),
     "equal to itself": (
         lambda x: (x == x, torch.isfinite(x), x != x, x.isclose(x, equal_nan=True)),

@@ -512,15 +512,31 @@ def _compared(op: Any, x: Tensor, scalar: Any) -> Any:
 
 
 def _of_unsigned(op: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """By wider numbers: the importer begins with the least signed one, and any is not 0 or 1."""
-    if x.dtype != torch.uint8:
+    """By wider numbers: the importer begins with the least signed one, and any is not 0 or 1.
+
+    Truth values are unsigned numbers of one bit, of which the least signed one is true.
+    """
+    if x.dtype != torch.uint8 and (x.dtype != torch.bool or op.overloadpacket in _OF_TRUTH):
         return NotImplemented
-    narrow = {torch.int32: torch.uint8, torch.bool: torch.uint8}
+    narrow = {torch.int32: x.dtype, torch.bool: x.dtype}
     found = pytree.tree_map(
         lambda each: each.to(narrow.get(each.dtype, each.dtype)),
         op(x.to(torch.int32), *args, **kwargs),
     )
     return found if isinstance(found, torch.Tensor) else tuple(found)
+
+
+def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    """By wider numbers, which wrap alike: the importer ends the process where sums have 8 bits."""
+    if dtype not in (torch.int8, torch.uint8):
+        return NotImplemented
+    return x.to(dtype).cumsum(dim, dtype=torch.int32).to(dtype)
+
+
+def _bounded(of_two: Decomposition, x: Tensor, bound: Tensor) -> Any:
+    """The importer compares truth values as signed numbers of one bit, and `uint8` not at all."""
+    is_unsigned = x.dtype == bound.dtype and x.dtype in (torch.bool, torch.uint8)
+    return of_two(x, bound) if is_unsigned else NotImplemented
 
 
 def _equal(a: Tensor, b: Tensor) -> Any:
@@ -666,6 +682,7 @@ _UPSAMPLING = (
     "_upsample_bicubic2d_aa",
 )
 _COMPARISONS = [getattr(aten, each).Scalar for each in ("lt", "le", "gt", "ge", "eq", "ne")]
+_OF_TRUTH = (aten.any, aten.all)
 _EXTREMES = [
     getattr(getattr(aten, name), overload)
     for name in ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "any", "all")
@@ -688,6 +705,9 @@ _OURS: dict[Any, Decomposition] = {
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Scalar_Tensor: _remainder,
+    aten.cumsum.default: _cumsum,
+    aten.clamp_min.Tensor: partial(_bounded, torch.maximum),
+    aten.clamp_max.Tensor: partial(_bounded, torch.minimum),
     aten.eq.Tensor: _equal,
     aten.var_mean.correction: _var_mean,
     aten.diagonal.default: _diagonal,

@@ -16,7 +16,15 @@ import gc
 import hashlib
 import operator
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import CellType
@@ -424,16 +432,27 @@ def drop_strays(tensors: Callable[[], Iterable[Any]], is_done: bool) -> str | No
         return None
     gc.collect()
     strays = {id(each): each for each in tensors()}
-    found, cached = None, type(functools.lru_cache(joined))
-    for holder in gc.get_referrers(*strays.values()) if strays else ():
-        if holder is strays:
-            continue
-        caches = [holder, *(gc.get_referrers(holder) if isinstance(holder, dict) else ())]
-        caches = [each for each in caches if isinstance(each, cached)]
-        for each in caches:
-            each.cache_clear()
-        if is_done and not caches and _drop(holder, strays):
+    holders = gc.get_referrers(*strays.values()) if strays else []
+    holders = [each for each in holders if each is not strays]
+    of_caches, found = _clear_caches(holders), None
+    for holder in holders if is_done else ():
+        if id(holder) not in of_caches and _drop(holder, strays):
             found = type(holder).__name__
+    return found
+
+
+def _clear_caches(holders: Sequence[Any]) -> set[int]:
+    """Clear each `lru_cache` among these, or that has one of the dicts; the holders' identities.
+
+    Each question who refers to an object looks at all objects there are: it is asked once.
+    """
+    cached, dicts = type(functools.lru_cache(joined)), [x for x in holders if isinstance(x, dict)]
+    asking = gc.get_referrers(*dicts) if dicts else []
+    found = set[int]()
+    for each in (*holders, *asking):
+        if isinstance(each, cached):
+            found |= {id(each), *map(id, gc.get_referents(each))}
+            each.cache_clear()
     return found
 
 

@@ -57,6 +57,8 @@ def _divided(x: Tensor, count: Tensor) -> Tensor:
 def identity(reduce: str, dtype: Any) -> Any:
     """The value that a reduction of this name leaves unchanged."""
     if reduce in ("amax", "amin"):
+        if dtype == torch.bool:
+            return reduce == "amin"
         about = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
         low, high = about.min, about.max
         if dtype.is_floating_point:
