@@ -120,6 +120,10 @@ class Place:
         at = self.grid.coordinates(rank)
         return tuple(at[axis] for axis in self.axes) in self.indices
 
+    def is_apart_from(self, other: Place) -> bool:
+        """Whether it is seen from the indices along the axes of both that they share no device."""
+        return self.axes == other.axes and self.indices.isdisjoint(other.indices)
+
 
 @lru_cache(maxsize=1024)
 def _place(part: SubCluster, grid: Grid, fine: Grid) -> Place:

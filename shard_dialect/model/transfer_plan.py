@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, takewhile
 from math import prod
-from operator import mul
 
 from shard_dialect.model.grid import Axes, Axis, Grid, SubAxis, full_axis
 from shard_dialect.model.grid_refinement import Refinement
@@ -236,9 +235,9 @@ class TransferPlan:
     @property
     def moved(self) -> Moved:
         """What is moved, round by round."""
-        most = tuple(prod(each.shape) for each in self.sent)
-        counts = (len(each.messages) for each in self.sent)
-        return Moved(most, tuple(map(mul, most, counts)), len(self.rounds))
+        sizes = [(prod(each.shape), len(each.messages)) for each in self.sent]
+        most = tuple(size for size, _ in sizes)
+        return Moved(most, tuple(size * count for size, count in sizes), len(self.rounds))
 
     def bytes_moved(self, itemsize: int) -> int:
         """The bytes that the most loaded device sends or receives; elements have `itemsize`."""
@@ -272,31 +271,31 @@ def plan_transfer(transfer: Transfer) -> TransferPlan:
     >>> [(each.shape, len(each.messages)) for each in plan.rounds], plan.bytes_moved(4)
     ([((2,), 1), ((2,), 1), ((2,), 1), ((2,), 1)], 24)
     """
-    held = transfer.source.boxes(transfer.shape)
+    sources = transfer.source.boxes(transfer.shape)
     holders: dict[_Box, list[int]] = defaultdict(list)
-    for rank, box in held.items():
+    for rank, box in sources.items():
         holders[box].append(rank)
     by_bounds = _ByBounds.of(holders)
     kept: list[Message] = []
     lacking: dict[Shape, list[tuple[int, _Box, _Box]]] = defaultdict(list)
-    wanted_by = transfer.target.boxes(transfer.target_shape)
-    for receiver, wanted in wanted_by.items():
-        for part in by_bounds.overlapping(wanted):
-            box = _common(part, wanted)
+    targets = transfer.target.boxes(transfer.target_shape)
+    for receiver, target_box in targets.items():
+        for source_box in by_bounds.overlapping(target_box):
+            box = _common(source_box, target_box)
             size = tuple(end - begin for begin, end in box)
-            if held.get(receiver) == part:
-                kept.append(_message(receiver, receiver, box, part, wanted))
+            if sources.get(receiver) == source_box:
+                kept.append(_message(receiver, receiver, box, source_box, target_box))
             else:
-                lacking[size].append((receiver, part, box))
+                lacking[size].append((receiver, source_box, box))
     load: Counter[int] = Counter()
     sent: list[Message] = []
     # The largest boxes first: the smaller ones can then even out the load.
     for size, boxes in sorted(lacking.items(), key=lambda each: -prod(each[0])):
-        choices = [holders[part] for _, part, _ in boxes]
+        choices = [holders[source_box] for _, source_box, _ in boxes]
         senders = _choose_senders(choices, prod(size), load)
         sent += [
-            _message(sender, receiver, box, part, wanted_by[receiver])
-            for sender, (receiver, part, box) in zip(senders, boxes, strict=True)
+            _message(sender, receiver, box, source_box, targets[receiver])
+            for sender, (receiver, source_box, box) in zip(senders, boxes, strict=True)
         ]
     rounds = (*_in_few_bytes(kept), *_in_few_bytes(sent))
     return TransferPlan(transfer.axes, transfer.source.place.grid, rounds)
@@ -367,36 +366,32 @@ def moved_at_least(transfer: Transfer) -> Moved:
     Moved(most=(6,), messages=(24,), rounds=3)
     """
     source, target = transfer.source, transfer.target
-    shard = wanted = everywhere = 1
+    source_shard = target_shard = common = 1  # of the target, what is within the source
     for dim, (size, whole) in enumerate(zip(transfer.shape, transfer.target_shape, strict=True)):
         at, begin = (sum(each.offsets[dim : dim + 1]) for each in (source, target))
         bounds = [min(max(at, begin + each), at + size) for each in target.bounds(dim, whole)]
-        shard *= source.largest(dim, size)
-        wanted *= max(end - begin for begin, end in pairwise(bounds))
-        everywhere *= bounds[-1] - bounds[0]
-    places = (source.place, target.place)
-    are_apart = places[0].axes == places[1].axes and (
-        places[0].indices.isdisjoint(places[1].indices)
-    )
+        source_shard *= source.largest(dim, size)
+        target_shard *= max(end - begin for begin, end in pairwise(bounds))
+        common *= bounds[-1] - bounds[0]
+    kept = 0 if source.place.is_apart_from(target.place) else source_shard
     copies = target.place.size // target.place.grid.axes_size(target.sharding.axes)
-    most = wanted - (0 if are_apart else shard)
-    messages = everywhere * copies - (0 if are_apart else shard * source.place.size)
+    most, messages = target_shard - kept, common * copies - kept * source.place.size
     if most <= 0:
         return Moved()
-    return Moved((most,), (max(most, messages),), -(-most // shard))
+    return Moved((most,), (max(most, messages),), -(-most // source_shard))
 
 
 @lru_cache(maxsize=4096)
 def most_lacked(transfer: Transfer) -> int:
     """The most elements of the source that a device of the target lacks: no plan sends fewer."""
-    held = transfer.source.boxes(transfer.shape)
+    sources = transfer.source.boxes(transfer.shape)
     offsets = transfer.source.offsets or (0,) * len(transfer.shape)
     whole = tuple((at, at + size) for at, size in zip(offsets, transfer.shape, strict=True))
     lacked = [0]
     for rank, box in transfer.target.boxes(transfer.target_shape).items():
-        wanted = _common(box, whole)
-        kept = _elements(_common(held[rank], wanted)) if rank in held else 0
-        lacked.append(_elements(wanted) - kept)
+        target_box = _common(box, whole)
+        kept = _elements(_common(sources[rank], target_box)) if rank in sources else 0
+        lacked.append(_elements(target_box) - kept)
     return max(lacked)
 
 

@@ -1,6 +1,7 @@
 """A transfer moves to each device what it lacks, once, and loads the devices evenly."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import product
 from math import prod
 from random import Random
@@ -14,6 +15,8 @@ from shard_dialect.model.transfer_plan import (
     Message,
     Transfer,
     TransferPlan,
+    most_lacked,
+    moved_at_least,
     plan_transfer,
 )
 
@@ -119,6 +122,24 @@ def test_no_choice_of_senders_loads_a_device_less(seed: int) -> None:
     had, wanted = shards(source, shape), shards(target, shape)
     receives = max(len(set(each) - set(had.get(rank, ()))) for rank, each in wanted.items())
     assert plan.bytes_moved(1) == max(receives, least_load(had, wanted))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_no_plan_is_below_what_is_moved_at_least(seed: int) -> None:
+    """Of whole tensors, and where one is a part of the other that begins at offsets."""
+    draw = Random(seed)
+    grid = Grid("g", draw.choice(((2, 2), (4,), (3, 2), (2, 2, 2), (3, 3))))
+    whole = tuple(draw.choice((1, 3, 4, 6)) for _ in range(draw.randint(1, 2)))
+    part = tuple(draw.randint(1, size) for size in whole)
+    at = tuple(draw.randint(0, size - of) for size, of in zip(whole, part, strict=True))
+    one, other = (random_end(draw, grid, len(whole)) for _ in range(2))
+    ends = [(one, whole), (replace(other, offsets=at), part)]
+    for (source, shape), (target, target_shape) in (ends, ends[::-1]):
+        transfer = Transfer.between(source, target, shape, target_shape)
+        least, moved = moved_at_least(transfer), plan_transfer(transfer).moved
+        assert sum(least.most) <= most_lacked(transfer) <= sum(moved.most)
+        assert sum(least.messages) <= sum(moved.messages)
+        assert least.rounds <= moved.rounds
 
 
 def least_load(had: dict, wanted: dict) -> int:

@@ -455,6 +455,13 @@ class Passed:
     target: Sharding
 
 
+Price = tuple[int, int, int]
+"""The cost for the most loaded device, that for all, and the number of permutations."""
+_RESHARDS, _LEAST, _PLAN = range(3)
+"""What is in the price of a pair of shardings: the reshards, and what the transfer moves at least,
+or by its plan."""
+
+
 def choose_passed(
     places: tuple[Place, Place],
     resharded: ReshardedValues,
@@ -500,13 +507,6 @@ def choose_passed(
         heappush(queue, (price(moved, *costs[number]), known + 1, number))
 
 
-Price = tuple[int, int, int]
-"""The cost for the most loaded device, that for all, and the number of permutations."""
-_RESHARDS, _LEAST, _PLAN = range(3)
-"""What is in the price of a pair of shardings: the reshards, and what the transfer moves at least,
-or by its plan."""
-
-
 def _may_be_passed(
     places: tuple[Place, Place],
     resharded: ReshardedValues,
@@ -522,10 +522,10 @@ def _may_be_passed(
         for known in (had, *resharded.shardings(value))
         for each in (known.bare, *_scattered(known.bare))
     ]
-    wanted = (result, value, *(each for each in into if each in target_of))
+    values = (result, value, *(each for each in into if each in target_of))
     targets = [
         _allowed(each, at_target)
-        for known in (target_of[each].bare for each in wanted)
+        for known in (target_of[each].bare for each in values)
         for each in (known, *_split_further(_allowed(known, at_target), at_target))
     ]
     unsharded = Sharding.replicated(at_source.grid.name, had.rank)

@@ -9,7 +9,7 @@ import copy
 import inspect
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -47,11 +47,9 @@ def know_records(tree: Any) -> None:
 
 def _register(module: Any) -> None:
     """The caches of transformers, and those that models derive from `DynamicCache`."""
-    parts, layered = (
-        getattr(module, name, None) for name in ("EncoderDecoderCache", "DynamicCache")
-    )
-    kinds = [(parts, _parts, _with_parts)] if parts is not None else []
-    kinds += [(kind, _layers, _with_layers) for kind in _derived(layered)]
+    kinds = [(each, _parts, _with_parts) for each in _class_in(module, "EncoderDecoderCache")]
+    for layered in _class_in(module, "DynamicCache"):
+        kinds += [(each, _layers, _with_layers) for each in _derived(layered)]
     for kind, flatten, unflatten in kinds:
         if kind not in pytree.SUPPORTED_NODES:
             pytree.register_pytree_node(
@@ -63,10 +61,16 @@ def _register(module: Any) -> None:
             )
 
 
-def _derived(kind: Any) -> list[Any]:
-    """A class, unless there is none, and those that are derived from it."""
-    own = [] if kind is None else kind.__subclasses__()
-    return [kind, *(each for inner in own for each in _derived(inner))] if kind is not None else []
+def _class_in(module: Any, name: str) -> list[Any]:
+    """The class of this name; none in a version of transformers that has none."""
+    return [getattr(module, name)] if hasattr(module, name) else []
+
+
+def _derived(kind: Any) -> Iterator[Any]:
+    """A class, and those that are derived from it."""
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _derived(each)
 
 
 @dataclass(frozen=True)
@@ -92,20 +96,19 @@ def _layers(cache_: Any) -> Flat:
     pairs, facts, held = [], [], []
     for prefix, space in (*spaces, ("", beside)):
         leaves, structure = pytree.tree_flatten_with_path(space)
-        kept: list[Any] = []  # the other leaves, and where the tensors are
-        plain = []
-        for path, leaf in leaves:
-            name = prefix + ".".join(
-                str(getattr(each, "key", getattr(each, "idx", ""))) for each in path
-            )
-            if isinstance(leaf, torch.Tensor):
-                pairs.append((pytree.GetAttrKey(name), leaf))
-                plain.append((name, _Held))
-            elif _is_plain(leaf):
-                plain.append((name, leaf))
-            kept.append(_Held if isinstance(leaf, torch.Tensor) else leaf)
-        held.append((structure, tuple(kept)))
-        facts.append(tuple(plain))
+        keys = [
+            prefix + ".".join(str(getattr(each, "key", getattr(each, "idx", ""))) for each in path)
+            for path, _ in leaves
+        ]
+        pairs += [
+            (pytree.GetAttrKey(key), leaf)
+            for key, (_, leaf) in zip(keys, leaves, strict=True)
+            if is_tensor(leaf)
+        ]
+        kept = tuple(_Held if is_tensor(leaf) else leaf for _, leaf in leaves)
+        held.append((structure, kept))
+        named = zip(keys, kept, strict=True)
+        facts.append(tuple(pair for pair in named if pair[1] is _Held or _is_plain(pair[1])))
     kinds = (type(cache_), *map(type, cache_.layers))
     return pairs, _Template((kinds, held), (tuple(each.__name__ for each in kinds), tuple(facts)))
 
